@@ -83,7 +83,14 @@ pub enum Effect {
         batch: Arc<Batch>,
     },
     /// Runs a job; answered by [`Event::Computed`].
-    Compute(JobId, Job),
+    Compute {
+        /// Its name.
+        id: JobId,
+        /// The work.
+        job: Job,
+        /// Whether it is long, and no request waits for it.
+        background: bool,
+    },
     /// Answers a request, once the journal is as durable as the store's setting asks up to `after`.
     Reply {
         /// The request.
@@ -195,6 +202,9 @@ pub trait Scheme: Send {
 
     /// Gives a request up (its deadline has passed). It still takes its turn on the wire.
     fn cancel(&mut self, id: RequestId) -> Cancelled;
+
+    /// Rounds that have started and whose writes are not acknowledged yet. Public.
+    fn rounds_in_flight(&self) -> usize;
 
     /// A frozen copy of the state. Called between events; covers every journal record handed out before.
     fn snapshot(&self) -> Snapshot;

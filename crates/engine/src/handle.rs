@@ -53,10 +53,8 @@ pub struct Stats {
     pub journal_error: Option<String>,
     /// Bytes in the journal since the last checkpoint.
     pub journal_bytes: u64,
-    /// fsyncs of the journal so far, and the sum of their times in microseconds.
+    /// fsyncs of the journal so far.
     pub journal_fsyncs: u64,
-    /// See `journal_fsyncs`.
-    pub journal_fsync_us: u64,
     /// Barriers completed.
     pub barriers: u64,
     /// Seconds since the last completed barrier.
@@ -67,8 +65,6 @@ pub struct Stats {
     pub cover_batches: u64,
     /// Requests given up at their deadline.
     pub deadlines: u64,
-    /// Rounds by duration from start to acknowledged write: counts for upper bounds of 2^i microseconds.
-    pub round_us_log2: [u64; 32],
     /// Requests by duration from arrival to reply, likewise.
     pub request_us_log2: [u64; 32],
 }
