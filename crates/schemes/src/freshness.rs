@@ -138,9 +138,16 @@ impl Freshness {
         }
     }
 
-    /// Writes the state, as if rolled back, for [`Freshness::read`].
-    pub fn freeze(&self) -> impl FnOnce(&mut BytesMut) + Send + use<> {
-        let (mut low, acknowledged) = (self.low.clone(), self.acknowledged.clone());
+    /// Writes the state, as if the rounds in flight were acknowledged and then everything rolled back, for
+    /// [`Freshness::read`].
+    pub fn freeze(&self, in_flight: &[(u64, Vec<u32>)]) -> impl FnOnce(&mut BytesMut) + Send + use<> {
+        let (mut low, mut acknowledged) = (self.low.clone(), self.acknowledged.clone());
+        for (counter, slots) in in_flight {
+            for &slot in slots {
+                low.entry(slot).or_insert(acknowledged[slot as usize]);
+                acknowledged[slot as usize] = *counter;
+            }
+        }
         for (_, slots) in self.undo.iter().rev() {
             low.extend(slots.iter().copied());
         }

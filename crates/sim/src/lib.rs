@@ -1,1 +1,7 @@
-//! x
+//! Workloads, simulated time, disk and store, and the model every scheme is checked against.
+
+pub mod disk;
+pub mod model;
+pub mod store;
+pub mod workload;
+pub mod world;

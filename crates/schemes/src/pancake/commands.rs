@@ -5,6 +5,7 @@
 
 use super::Pancake;
 use super::state::Write;
+use super::tables::KeyId;
 use bytes::{Bytes, BytesMut};
 use millpond_core::{Body, Change, Group, Item, Key, Now, Record, Reply, Request, RequestId, View};
 use std::collections::{HashMap, VecDeque};
@@ -94,17 +95,20 @@ struct Work {
 }
 
 impl Pancake {
-    /// A turn has come and its slot was read. `stored`: what the slot holds of the key, if it holds the key.
+    /// A turn has come and its slot was read. `stored`: whose slot was drawn, and what it holds.
     /// Applies the request if this was its last turn; returns its reply.
     pub(super) fn take_turn(
         &mut self,
         now: Now,
         turn: Turn,
-        stored: Found,
+        (owner, stored): (KeyId, Found),
         writes: &mut Vec<Write>,
     ) -> Option<(RequestId, Reply)> {
-        let found = match self.requests.key(turn).and_then(|key| self.known(key.as_bytes())) {
-            Some(payload) => Found::Record(payload),
+        let id = self.requests.key(turn).and_then(|key| self.state.directory.find(key.as_bytes()));
+        let found = match id.and_then(|id| self.state.cache.get(id)) {
+            Some(entry) => Found::Record(entry.payload.clone()),
+            // A refresh has retired the key since its slot was drawn: it was dead, and its slot is somebody else's.
+            None if id != Some(owner) => Found::Record(Bytes::new()),
             None => stored,
         };
         let pending = self.requests.found(turn, found)?;

@@ -15,6 +15,8 @@ mod refresh;
 mod round;
 mod state;
 pub(crate) mod tables;
+#[cfg(test)]
+mod uniform;
 
 use crate::Coins;
 use bytes::Bytes;
@@ -153,14 +155,17 @@ impl Scheme for Pancake {
             Event::SyncStarted => self.sync_mark = self.state.freshness.last_acknowledged(),
             Event::Synced => {
                 if let Some(counter) = self.sync_mark.take() {
-                    let pins = &self.refresh;
-                    self.state.synced(counter, |key| pins.pins(key));
+                    // A turn planned under older tables may still read a slot its key has lost meanwhile, which is
+                    // stale once the key's entry ends: until it has been taken no entry ends.
+                    let (pins, old) = (&self.refresh, self.refresh.in_transit(self.rounds.first_unapplied()));
+                    self.state.synced(counter, |key| old || pins.pins(key));
                     self.journal(state::barrier_delta(counter), false);
                 }
             }
             Event::StoreRestarted => {
                 self.sync_mark = None;
                 self.state.rolled_back();
+                self.journal(state::rolled_back_delta(), false);
             }
             Event::JournalFailed(reply) => self.read_only = Some(reply),
             Event::JournalRestored => self.read_only = None,
@@ -180,7 +185,7 @@ impl Scheme for Pancake {
     }
 
     fn snapshot(&self) -> Snapshot {
-        self.state.freeze()
+        self.state.freeze(&self.rounds.in_flight())
     }
 
     fn restore(&mut self, snapshot: &[u8]) -> Result<(), SchemeError> {
@@ -199,7 +204,6 @@ impl Scheme for Pancake {
         // Sequence numbers leave room for those of a journal tail that a power loss took.
         self.state.next_seq += 1 << 32;
         self.journal(state::incarnation_delta(incarnation, first, self.state.next_seq, clean), true);
-        self.finish_refresh_after_restart();
         self.tables = Tables::new(Arc::clone(&self.state.layout));
     }
 

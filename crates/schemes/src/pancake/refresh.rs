@@ -1,10 +1,9 @@
 //! Table refreshes: staged keys get slots, dead ones give theirs up (pancake.md, *Keys come and go*).
 //!
-//! The schedule is public: every 1 % of n requests. The new layout and its samplers are built off the request path; the
-//! change is made durable first, and takes effect between two rounds.
+//! The schedule is public: every 1 % of n requests. The new layout and its samplers are built off the request path.
 
 use super::Pancake;
-use super::state;
+use super::state::{self, Restaged};
 use super::tables::{EPSILON, Edit, KeyId, Layout, Tables};
 use millpond_core::{Computed, JobId, Now, Seq};
 use std::collections::HashSet;
@@ -23,17 +22,31 @@ pub struct Refresh {
     pinned: HashSet<KeyId>,
     /// The tables it built, and the journal record that must be durable before they count.
     ready: Option<(Arc<Tables>, Seq)>,
+    /// The first round planned under the tables in force.
+    first_round: u64,
 }
 
 impl Refresh {
     pub fn new(capacity: u32, batch: u32) -> Self {
         let alpha_max = f64::from(batch) / (2.0 * f64::from(capacity) * (1.0 + EPSILON));
-        Self { every: (capacity / 100).max(1), since: 0, alpha_max, pinned: HashSet::new(), ready: None }
+        Self {
+            every: (capacity / 100).max(1),
+            since: 0,
+            alpha_max,
+            pinned: HashSet::new(),
+            ready: None,
+            first_round: 0,
+        }
     }
 
     /// Counts requests towards the next refresh.
     pub fn count(&mut self, requests: u32) {
         self.since = self.since.saturating_add(requests);
+    }
+
+    /// Whether rounds planned under tables older than the state are still to be applied.
+    pub fn in_transit(&self, first_unapplied: u64) -> bool {
+        self.ready.is_some() || first_unapplied < self.first_round
     }
 
     /// Whether a key's entry must stay.
@@ -48,7 +61,11 @@ type Planned = (Edit, Arc<Tables>);
 impl Pancake {
     /// Starts a refresh if one is due and there is anything to do.
     pub(super) fn start_refresh(&mut self, now: Now) {
-        if self.refresh.since < self.refresh.every || !self.refresh.pinned.is_empty() || self.read_only.is_some() {
+        if self.refresh.since < self.refresh.every
+            || !self.refresh.pinned.is_empty()
+            || self.refresh.ready.is_some()
+            || self.read_only.is_some()
+        {
             return;
         }
         self.refresh.since = 0;
@@ -76,43 +93,33 @@ impl Pancake {
         });
     }
 
-    /// The job is done: makes the change durable.
+    /// The job is done: the change takes effect on the state, and on the drawing of slots once it is durable. Rounds
+    /// planned in between complete for the owners they were planned for, so until then the store holds nothing that
+    /// a journal without this record could not explain.
     pub(super) fn refresh_planned(&mut self, result: Computed) {
         let Ok(planned) = result.0.downcast::<Planned>() else { return };
         let (edit, tables) = *planned;
+        self.refresh.pinned.clear();
         if self.read_only.is_some() {
-            self.refresh.pinned.clear();
             return;
         }
-        self.journal(state::refresh_delta(&edit), true);
-        self.state.edit = Some(edit);
+        let revived = edit.retired.iter().filter(|&&id| self.state.directory.is_live(id));
+        let record = |&id: &KeyId| {
+            let entry = self.state.cache.get(id)?;
+            Some(Restaged { id, seq: entry.seq, payload: entry.payload.clone() })
+        };
+        let restaged: Vec<_> = revived.filter_map(record).collect();
+        self.journal(state::switch_delta(&edit, &restaged), true);
+        self.state.switch(Arc::clone(&tables.layout), &edit, &restaged);
         self.refresh.ready = Some((tables, self.journaled));
-    }
-
-    /// The journal is durable up to `seq`: the new tables count from the next round on.
-    pub(super) fn refresh_durable(&mut self, seq: Seq) {
-        let Some((tables, _)) = self.refresh.ready.take_if(|(_, after)| *after <= seq) else { return };
-        let restaged = self.revived();
-        self.journal(state::switch_delta(&restaged), false);
-        self.state.switch(Arc::clone(&tables.layout), &restaged);
-        self.tables = tables;
-        self.refresh.pinned.clear();
         self.status.epoch += 1;
     }
 
-    /// Retired keys that have been written again since.
-    fn revived(&self) -> Vec<KeyId> {
-        let retired = self.state.edit.iter().flat_map(|edit| &edit.retired).copied();
-        retired.filter(|&id| self.state.directory.is_live(id)).collect()
-    }
-
-    /// A refresh was in the journal but not in force when the proxy stopped: it is now.
-    pub(super) fn finish_refresh_after_restart(&mut self) {
-        if let Some(edit) = &self.state.edit {
-            let layout = Arc::new(self.state.layout.edited(edit));
-            let restaged = self.revived();
-            self.journal(state::switch_delta(&restaged), true);
-            self.state.switch(layout, &restaged);
+    /// The journal is durable up to `seq`: slots are drawn from the new tables from the next round on.
+    pub(super) fn refresh_durable(&mut self, seq: Seq) {
+        if let Some((tables, _)) = self.refresh.ready.take_if(|(_, after)| *after <= seq) {
+            self.tables = tables;
+            self.refresh.first_round = self.rounds.planned();
         }
     }
 }

@@ -97,6 +97,22 @@ impl Rounds {
         self.queue.len()
     }
 
+    /// Rounds planned so far.
+    pub fn planned(&self) -> u64 {
+        self.next
+    }
+
+    /// The number of the first round that has not been applied.
+    pub fn first_unapplied(&self) -> u64 {
+        self.next - (self.queue.len() - self.applied) as u64
+    }
+
+    /// Applied rounds: their counters and slots.
+    pub fn in_flight(&self) -> Vec<(u64, Vec<Slot>)> {
+        let applied = self.queue.iter().take(self.applied);
+        applied.map(|r| (r.counter, r.accesses.iter().map(|a| a.slot).collect())).collect()
+    }
+
     fn get(&mut self, number: u64) -> Option<&mut Round> {
         let first = self.queue.front()?.number;
         self.queue.get_mut(usize::try_from(number.checked_sub(first)?).ok()?)
@@ -221,7 +237,7 @@ impl Pancake {
         for access in &accesses {
             if let Some((turn, own)) = access.turn {
                 let stored = if own { self.stored(access) } else { Found::Record(Bytes::new()) };
-                replies.extend(self.take_turn(now, turn, stored, &mut writes));
+                replies.extend(self.take_turn(now, turn, (access.owner, stored), &mut writes));
             }
         }
         let (strikes, orphans) = self.refill(number, &accesses);

@@ -24,6 +24,25 @@ pub enum Write {
     Flush { seq: u64, kept: Vec<KeyId> },
 }
 
+/// A key that was written again while a refresh took its slots: it is staged, with its record.
+pub struct Restaged {
+    pub id: KeyId,
+    pub seq: u64,
+    pub payload: Bytes,
+}
+
+impl Restaged {
+    fn put(&self, out: &mut BytesMut) {
+        out.put_u32_le(self.id);
+        out.put_u64_le(self.seq);
+        put_bytes(out, &self.payload);
+    }
+
+    fn read(from: &mut Reader) -> Result<Self, SchemeError> {
+        Ok(Self { id: from.u32()?, seq: from.u64()?, payload: Bytes::copy_from_slice(&from.bytes()?) })
+    }
+}
+
 /// The durable state.
 pub struct State {
     pub layout: Arc<Layout>,
@@ -33,19 +52,17 @@ pub struct State {
     /// Records with this or a lower sequence number no longer exist.
     pub flushed: u64,
     pub next_seq: u64,
-    /// A refresh that is in the journal but not in force yet.
-    pub edit: Option<Edit>,
     /// Whether all slots were written once.
     pub initialised: bool,
 }
 
 const ROUND: u8 = 1;
-const REFRESH: u8 = 2;
-const SWITCH: u8 = 3;
-const BARRIER: u8 = 4;
-const INCARNATION: u8 = 5;
-const INITIALISED: u8 = 6;
-const FORGET: u8 = 7;
+const SWITCH: u8 = 2;
+const BARRIER: u8 = 3;
+const INCARNATION: u8 = 4;
+const INITIALISED: u8 = 5;
+const FORGET: u8 = 6;
+const ROLLED_BACK: u8 = 7;
 
 impl State {
     pub fn new(capacity: u32, default_weight: u64) -> Self {
@@ -56,7 +73,6 @@ impl State {
             freshness: Freshness::new(2 * capacity),
             flushed: 0,
             next_seq: 1,
-            edit: None,
             initialised: false,
         }
     }
@@ -127,14 +143,19 @@ impl State {
         self.cache.rolled_back(&self.layout);
     }
 
-    /// Puts the pending refresh in force. `layout` is `self.layout` edited. Retired keys that are live again are in
-    /// `restaged`; the others are forgotten.
-    pub fn switch(&mut self, layout: Arc<Layout>, restaged: &[KeyId]) {
-        let Some(edit) = self.edit.take() else { return };
+    /// A refresh takes effect. `layout` is `self.layout` edited. Retired keys that are live again are in `restaged`,
+    /// with their records; the others are forgotten.
+    pub fn switch(&mut self, layout: Arc<Layout>, edit: &Edit, restaged: &[Restaged]) {
         self.cache.relayout(&self.layout, &layout);
         self.layout = layout;
         for &id in &edit.retired {
-            if restaged.contains(&id) { self.directory.restage(id) } else { self.forget(id) }
+            if !restaged.iter().any(|r| r.id == id) {
+                self.forget(id);
+            }
+        }
+        for Restaged { id, seq, payload } in restaged {
+            self.directory.restage(*id);
+            self.cache.put(&self.layout, *id, *seq, payload.clone());
         }
         edit.gained.iter().for_each(|(id, _, _)| self.directory.settle(*id));
     }
@@ -144,12 +165,12 @@ impl State {
         let mut from = Reader(Bytes::copy_from_slice(delta));
         match from.u8()? {
             ROUND => self.replay_round(&mut from)?,
-            REFRESH => self.edit = Some(read_edit(&mut from)?),
             SWITCH => {
-                let edit = self.edit.as_ref().ok_or_else(|| unexpected("a switch without a refresh"))?;
-                self.check_edit(edit)?;
-                let layout = Arc::new(self.layout.edited(edit));
-                self.switch(layout, &from.u32s()?);
+                let edit = read_edit(&mut from)?;
+                let restaged = (0..from.u32()?).map(|_| Restaged::read(&mut from)).collect::<Result<Vec<_>, _>>()?;
+                self.check_edit(&edit)?;
+                let layout = Arc::new(self.layout.edited(&edit));
+                self.switch(layout, &edit, &restaged);
             }
             BARRIER => {
                 let counter = from.u64()?;
@@ -168,6 +189,7 @@ impl State {
                 self.freshness.initialised(from.u64()?);
                 self.initialised = true;
             }
+            ROLLED_BACK => self.rolled_back(),
             FORGET => from.u32s()?.into_iter().for_each(|id| self.forget(id)),
             kind => return Err(unexpected(&format!("kind {kind}"))),
         }
@@ -213,19 +235,17 @@ impl State {
         if sound { Ok(()) } else { Err(unexpected("a refresh of keys that are not there")) }
     }
 
-    /// A frozen copy, as if the store had fallen back to its last barrier.
-    pub fn freeze(&self) -> Snapshot {
+    /// A frozen copy, as if the store had fallen back to its last barrier. `in_flight`: applied rounds whose writes are
+    /// not acknowledged, by counter, with their slots.
+    pub fn freeze(&self, in_flight: &[(u64, Vec<Slot>)]) -> Snapshot {
         let (layout, cache) = (Arc::clone(&self.layout), self.cache.freeze(&self.layout));
-        let (directory, freshness) = (self.directory.freeze(), self.freshness.freeze());
-        let (flushed, next_seq, initialised, edit) = (self.flushed, self.next_seq, self.initialised, self.edit.clone());
+        let (directory, freshness) = (self.directory.freeze(), self.freshness.freeze(in_flight));
+        let (flushed, next_seq, initialised) = (self.flushed, self.next_seq, self.initialised);
         Snapshot(Box::new(move |sink| {
             let mut out = BytesMut::new();
             out.put_u64_le(flushed);
             out.put_u64_le(next_seq);
-            out.put_u8(u8::from(initialised) | u8::from(edit.is_some()) << 1);
-            if let Some(edit) = &edit {
-                put_edit(&mut out, edit);
-            }
+            out.put_u8(u8::from(initialised));
             put_edit(&mut out, &layout.as_edit());
             directory(&mut out);
             freshness(&mut out);
@@ -248,13 +268,11 @@ impl State {
     pub fn thaw(&mut self, snapshot: &[u8]) -> Result<(), SchemeError> {
         let mut from = Reader(Bytes::copy_from_slice(snapshot));
         (self.flushed, self.next_seq) = (from.u64()?, from.u64()?);
-        let flags = from.u8()?;
-        self.initialised = flags & 1 != 0;
-        self.edit = if flags & 2 != 0 { Some(read_edit(&mut from)?) } else { None };
+        self.initialised = from.u8()? != 0;
         let layout = read_edit(&mut from)?;
         self.directory.read(&mut from)?;
         self.check_edit(&layout)?;
-        self.layout = Arc::new(self.layout.edited(&layout));
+        self.layout = Arc::new(Layout::empty(self.layout.slot_count() / 2).edited(&layout));
         self.freshness.read(&mut from)?;
         for _ in 0..from.u32()? {
             let (key, seq, pending, payload) = (from.u32()?, from.u64()?, from.u32s()?, from.bytes()?);
@@ -283,30 +301,29 @@ pub fn round_delta(counter: u64, slots: &[Slot], orphans: &[u32], writes: &[Writ
     out.freeze()
 }
 
-pub fn refresh_delta(edit: &Edit) -> Bytes {
+pub fn switch_delta(edit: &Edit, restaged: &[Restaged]) -> Bytes {
     let mut out = BytesMut::new();
-    out.put_u8(REFRESH);
+    out.put_u8(SWITCH);
     put_edit(&mut out, edit);
+    out.put_u32_le(restaged.len() as u32);
+    restaged.iter().for_each(|r| r.put(&mut out));
     out.freeze()
 }
 
-pub fn switch_delta(restaged: &[KeyId]) -> Bytes {
-    list_delta(SWITCH, restaged)
-}
-
 pub fn forget_delta(keys: &[KeyId]) -> Bytes {
-    list_delta(FORGET, keys)
-}
-
-fn list_delta(kind: u8, keys: &[KeyId]) -> Bytes {
     let mut out = BytesMut::new();
-    out.put_u8(kind);
+    out.put_u8(FORGET);
     put_u32s(&mut out, keys);
     out.freeze()
 }
 
 pub fn barrier_delta(counter: u64) -> Bytes {
     number_delta(BARRIER, &[counter])
+}
+
+/// The store restarted: barriers that come later do not cover what was acknowledged before.
+pub fn rolled_back_delta() -> Bytes {
+    number_delta(ROLLED_BACK, &[])
 }
 
 pub fn initialised_delta(counter: u64) -> Bytes {

@@ -240,6 +240,10 @@ pub struct Tables {
 impl Tables {
     /// Computes δ, real and fake for a layout, in O(n).
     pub fn new(layout: Arc<Layout>) -> Arc<Self> {
+        Arc::new(Self::build(layout))
+    }
+
+    fn build(layout: Arc<Layout>) -> Self {
         let slots = f64::from(layout.slot_count());
         let alpha = layout.threshold();
         let delta = 1.0 / (slots * alpha);
@@ -252,7 +256,7 @@ impl Tables {
         let real: Vec<f64> = layout.owners.iter().map(real_of).collect();
         let fake: Vec<f64> = real.iter().map(|r| ((alpha - r) / (slots * alpha - 1.0)).max(0.0)).collect();
         debug_assert!(identity_error(delta, &real, &fake) < 1e-12, "a table breaks the uniformity identity");
-        Arc::new(Self {
+        Self {
             delta,
             delta_bits: (delta * 18_446_744_073_709_551_616.0) as u64,
             real: Alias::new(&real),
@@ -260,7 +264,15 @@ impl Tables {
             layout,
             #[cfg(test)]
             distributions: (real, fake),
-        })
+        }
+    }
+
+    /// The same tables with a coin that is real `factor` times as often: for the tests that must notice.
+    #[cfg(test)]
+    pub fn biased(tables: &Arc<Self>, factor: f64) -> Arc<Self> {
+        let mut biased = Self::build(Arc::clone(&tables.layout));
+        biased.delta_bits = (biased.delta * factor * 18_446_744_073_709_551_616.0) as u64;
+        Arc::new(biased)
     }
 
     /// Whether an access is real.
