@@ -57,7 +57,7 @@ impl Parts {
         match &batch.op {
             Op::Read(_) => return self.read(batch),
             Op::Write(blocks) => {
-                blocks.iter().for_each(|(label, block)| changes.insert(&self.blocks, label.0, &block[..]))
+                blocks.iter().for_each(|(label, block)| changes.insert(&self.blocks, label.0, &block[..]));
             }
             Op::Delete(labels) => labels.iter().for_each(|label| changes.remove(&self.blocks, label.0)),
         }
