@@ -17,10 +17,14 @@ use std::sync::Arc;
 pub struct SchemeTag(pub u8);
 
 impl SchemeTag {
+    /// The `plain` baseline.
+    pub const PLAIN: Self = Self(0);
     /// The `sealed` baseline.
     pub const SEALED: Self = Self(1);
     /// PANCAKE.
     pub const PANCAKE: Self = Self(2);
+    /// Path ORAM.
+    pub const PATH_ORAM: Self = Self(3);
 }
 
 /// What every block says of itself.
@@ -39,13 +43,21 @@ pub struct Header {
 const HEADER_LEN: usize = 32;
 const OVERHEAD: usize = NONCE_LEN + HEADER_LEN + 4 + TAG_LEN;
 
-/// A payload is larger than the store's blocks hold.
+/// A payload could not be sealed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SealError;
+pub enum SealError {
+    /// It is larger than the store's blocks hold.
+    TooLong,
+    /// The cryptographic library failed.
+    Cipher,
+}
 
 impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the payload is larger than a block holds")
+        f.write_str(match self {
+            Self::TooLong => "the payload is larger than a block holds",
+            Self::Cipher => "the cryptographic library failed to seal a block",
+        })
     }
 }
 
@@ -95,15 +107,15 @@ impl BlockCipher {
         payload_limit: usize,
     ) -> Result<Self, KeyError> {
         let derive = |purpose: &[u8]| master.derive(&secret.0, &[purpose, &store.0, &epoch.to_le_bytes()]);
-        let block = Xaes::new(&derive(b"millpond block key")).map_err(|_| KeyError("AES is not available".into()))?;
-        let label = hmac::Key::new(hmac::HMAC_SHA256, &derive(b"millpond label key")[..]);
+        let block = Xaes::new(&*derive(b"millpond block key")?).map_err(|_| KeyError("AES is not available".into()))?;
+        let label = hmac::Key::new(hmac::HMAC_SHA256, &derive(b"millpond label key")?[..]);
         Ok(Self::from_keys(label, Some(block), store, epoch, scheme, payload_limit))
     }
 
     /// The `plain` baseline: blocks of the same layout and size that are *not encrypted and not authenticated*.
     pub fn plaintext(store: StoreId, payload_limit: usize) -> Self {
         let label = hmac::Key::new(hmac::HMAC_SHA256, &store.0);
-        Self::from_keys(label, None, store, 0, SchemeTag(0), payload_limit)
+        Self::from_keys(label, None, store, 0, SchemeTag::PLAIN, payload_limit)
     }
 
     fn from_keys(
@@ -162,7 +174,7 @@ impl BlockCipher {
         payload: &[u8],
     ) -> Result<Bytes, SealError> {
         if payload.len() > self.0.payload_limit {
-            return Err(SealError);
+            return Err(SealError::TooLong);
         }
         let mut block = Vec::with_capacity(self.block_len());
         block.extend_from_slice(&nonce);
@@ -173,7 +185,7 @@ impl BlockCipher {
         block.extend_from_slice(payload);
         block.resize(self.block_len() - TAG_LEN, 0);
         let tag = match &self.0.block {
-            Some(key) => key.seal(&nonce, &self.aad(label), &mut block[NONCE_LEN..]).map_err(|_| SealError)?,
+            Some(key) => key.seal(&nonce, &self.aad(label), &mut block[NONCE_LEN..]).map_err(|_| SealError::Cipher)?,
             None => [0; TAG_LEN],
         };
         block.extend_from_slice(&tag);
@@ -233,7 +245,7 @@ mod tests {
             let (header, opened) = cipher.open(&cipher.label(5), &block).unwrap();
             assert_eq!((header, &opened[..]), (HEADER, &payload[..]));
         }
-        assert_eq!(cipher.seal([0; 24], &cipher.label(5), &HEADER, &[0; 101]), Err(SealError));
+        assert_eq!(cipher.seal([0; 24], &cipher.label(5), &HEADER, &[0; 101]), Err(SealError::TooLong));
     }
 
     #[test]
@@ -271,21 +283,62 @@ mod tests {
         }
     }
 
+    /// The associated data alone tells blocks apart, even where the keys are the same.
     #[test]
-    fn labels_are_stable_and_differ() {
-        let cipher = cipher(1, 2, 0, SchemeTag::PANCAKE);
-        assert_eq!(cipher.label(5), cipher.label(5));
-        let labels: std::collections::HashSet<_> = (0..1000).map(|s| cipher.label(s)).collect();
-        assert_eq!(labels.len(), 1000);
+    fn the_associated_data_is_checked() {
+        let with = |store, epoch, scheme| {
+            let label = hmac::Key::new(hmac::HMAC_SHA256, &[1; 32]);
+            BlockCipher::from_keys(label, Xaes::new(&[2; 32]).ok(), StoreId([store; 16]), epoch, scheme, 100)
+        };
+        let (home, label) = (with(1, 0, SchemeTag::SEALED), Label([9; 16]));
+        let block = home.seal([5; 24], &label, &HEADER, b"value").unwrap();
+        assert!(home.open(&label, &block).is_ok());
+        assert!(home.open(&Label([8; 16]), &block).is_err());
+        for other in [with(2, 0, SchemeTag::SEALED), with(1, 1, SchemeTag::SEALED), with(1, 0, SchemeTag::PANCAKE)] {
+            assert!(other.open(&label, &block).is_err());
+        }
+    }
+
+    /// An authentic block whose length field is wrong is refused all the same.
+    #[test]
+    fn a_length_beyond_the_limit_is_an_error() {
+        let (key, label) = (Xaes::new(&[2; 32]).unwrap(), Label([9; 16]));
+        let prf = hmac::Key::new(hmac::HMAC_SHA256, &[1; 32]);
+        let cipher = BlockCipher::from_keys(prf, Some(key), StoreId([1; 16]), 0, SchemeTag::SEALED, 100);
+        for (len, fits) in [(100u32, true), (101, false), (u32::MAX, false)] {
+            let mut block = vec![3; cipher.block_len() - TAG_LEN];
+            block[NONCE_LEN + HEADER_LEN..][..4].copy_from_slice(&len.to_le_bytes());
+            let aes = cipher.0.block.as_ref().unwrap();
+            let tag = aes.seal(&[3; NONCE_LEN], &cipher.aad(&label), &mut block[NONCE_LEN..]).unwrap();
+            block.extend_from_slice(&tag);
+            assert_eq!(cipher.open(&label, &block).is_ok(), fits, "{len}");
+        }
     }
 
     #[test]
-    fn an_epoch_secret_opens_only_under_its_master_key() {
-        let (master, store) = (MasterKey::from_bytes([1; 32]), StoreId([2; 16]));
-        let sealed = EpochSecret([9; 32]).seal(&master, &store, 3).unwrap();
-        assert!(EpochSecret::open(&sealed, &master, &store, 3).is_ok_and(|s| s.0 == [9; 32]));
-        assert!(EpochSecret::open(&sealed, &MasterKey::from_bytes([0; 32]), &store, 3).is_err());
-        assert!(EpochSecret::open(&sealed, &master, &store, 4).is_err());
-        assert!(EpochSecret::open(&sealed[1..], &master, &store, 3).is_err());
+    fn plain_blocks_have_the_same_layout_and_are_not_sealed() {
+        let plain = BlockCipher::plaintext(StoreId([1; 16]), 100);
+        let block = plain.seal([5; 24], &plain.label(0), &HEADER, b"value").unwrap();
+        assert_eq!(block.len(), cipher(1, 2, 0, SchemeTag::SEALED).block_len());
+        assert_eq!(&block[NONCE_LEN + HEADER_LEN + 4..][..5], b"value");
+        assert_eq!(plain.open(&plain.label(0), &block).unwrap(), (HEADER, Bytes::from_static(b"value")));
+    }
+
+    /// Computed independently (Python's hmac and cryptography): stores that exist must stay readable.
+    #[test]
+    fn labels_and_blocks_are_stable() {
+        let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+        let secret = EpochSecret([7; 32]);
+        let master = MasterKey::from_bytes([1; 32]);
+        let cipher = BlockCipher::new(&master, &secret, StoreId([2; 16]), 3, SchemeTag::PANCAKE, 20).unwrap();
+        assert_eq!(hex(&cipher.label(5).0), "28070a7523bd466f861524ac5f923bd9");
+        let nonce = *b"ABCDEFGHIJKLMNOPQRSTUVWX";
+        let block = cipher.seal(nonce, &cipher.label(5), &HEADER, b"Kingfisher").unwrap();
+        assert_eq!(
+            hex(&block),
+            "4142434445464748494a4b4c4d4e4f50515253545556575831756f1dfc1fe0a2200f874e1cbc2162512e4bde6fb921d14b914bd1d6d4afad93b08c870bae8181151a4bea46ce72d40c859a6fbff8e8d34e12102f7daf20ea7ae7e1ed5613498b"
+        );
+        let labels: std::collections::HashSet<_> = (0..1000).map(|slot| cipher.label(slot)).collect();
+        assert_eq!(labels.len(), 1000);
     }
 }

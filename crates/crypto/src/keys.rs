@@ -56,14 +56,15 @@ impl MasterKey {
         };
         let text = std::str::from_utf8(text).map_err(|_| bad())?;
         let mut lines = text.lines().map(str::trim).filter(|l| !l.is_empty() && !l.starts_with('#'));
-        let digits = lines.next().and_then(|l| l.strip_prefix(FILE_TAG)).map(str::trim).ok_or_else(bad)?;
-        if lines.next().is_some() || digits.len() != 64 || !digits.is_ascii() {
+        let (tag, digits) = lines.next().and_then(|l| l.split_once(char::is_whitespace)).ok_or_else(bad)?;
+        let digits = digits.trim_start().as_bytes();
+        if tag != FILE_TAG || digits.len() != 64 || lines.next().is_some() {
             return Err(bad());
         }
+        let nibble = |digit: u8| char::from(digit).to_digit(16).ok_or_else(bad);
         let mut key = Self([0; 32]);
-        for (byte, pair) in key.0.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| bad())?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| bad())?;
+        for (byte, pair) in key.0.iter_mut().zip(digits.as_chunks::<2>().0) {
+            *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
         }
         Ok(key)
     }
@@ -85,13 +86,14 @@ impl MasterKey {
         text
     }
 
-    /// Derives a key for one purpose.
-    pub(crate) fn derive(&self, salt: &[u8], purpose: &[&[u8]]) -> Zeroizing<[u8; 32]> {
+    /// Derives a key for one purpose: HKDF-SHA256.
+    pub(crate) fn derive(&self, salt: &[u8], purpose: &[&[u8]]) -> Result<Zeroizing<[u8; 32]>, KeyError> {
         let mut key = Zeroizing::new([0; 32]);
         let prk = Salt::new(HKDF_SHA256, salt).extract(&self.0);
         let filled = prk.expand(purpose, HKDF_SHA256).and_then(|okm| okm.fill(&mut key[..]));
-        debug_assert!(filled.is_ok(), "32 bytes are within HKDF's reach");
-        key
+        // Never a key of zeros.
+        filled.map_err(|_| KeyError("HKDF is not available".into()))?;
+        Ok(key)
     }
 }
 
@@ -125,21 +127,19 @@ impl EpochSecret {
     }
 
     fn sealer(master: &MasterKey) -> Result<Xaes, KeyError> {
-        Xaes::new(&master.derive(&[], &[b"millpond epoch secrets"]))
+        Xaes::new(&*master.derive(&[], &[b"millpond epoch secrets"])?)
             .map_err(|_| KeyError("AES is not available".into()))
     }
 
     /// Seals it for the state directory: nonce (24) ‖ ciphertext (32) ‖ tag (16).
-    ///
-    /// # Errors
-    /// If the cryptographic library fails.
-    pub fn seal(&self, master: &MasterKey, store: &StoreId, epoch: u32) -> Result<Vec<u8>, KeyError> {
+    #[expect(clippy::expect_used, reason = "AES-256 takes every 32-byte key, and GCM seals every 32-byte text")]
+    pub fn seal(&self, master: &MasterKey, store: &StoreId, epoch: u32) -> Vec<u8> {
         let mut nonce = [0; NONCE_LEN];
         random(&mut nonce);
         let mut text = Zeroizing::new(self.0);
-        let tag = Self::sealer(master)?.seal(&nonce, &Self::aad(store, epoch), &mut text[..]);
-        let tag = tag.map_err(|_| KeyError("sealing an epoch secret failed".into()))?;
-        Ok([&nonce[..], &text[..], &tag].concat())
+        let sealer = Self::sealer(master).expect("AES-256 takes every 32-byte key");
+        let tag = sealer.seal(&nonce, &Self::aad(store, epoch), &mut text[..]).expect("GCM seals 32 bytes");
+        [&nonce[..], &text[..], &tag].concat()
     }
 
     /// Opens what [`EpochSecret::seal`] made.
@@ -155,5 +155,55 @@ impl EpochSecret {
         let mut secret = Self([0; 32]);
         secret.0.copy_from_slice(&text[..32]);
         Ok(secret)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::*;
+
+    #[test]
+    fn a_key_file_is_read_back_and_anything_else_refused() {
+        let key = MasterKey::generate();
+        assert!(MasterKey::parse(key.to_file().as_bytes()).is_ok_and(|k| k.0 == key.0));
+        let digits = "0123456789abcdefABCDEF0123456789".repeat(2);
+        assert!(MasterKey::parse(format!("\n{FILE_TAG}\t {digits} \r\n# a comment").as_bytes()).is_ok());
+        let wrong = [
+            String::new(),
+            digits.clone(),
+            format!("{FILE_TAG}{digits}"),
+            format!("millpond-master-key-2 {digits}"),
+            format!("{FILE_TAG} {}", &digits[1..]),
+            format!("{FILE_TAG} {digits}0"),
+            format!("{FILE_TAG} +{}", &digits[1..]),
+            format!("{FILE_TAG} é{}", &digits[2..]),
+            format!("{FILE_TAG} {digits}\n{FILE_TAG} {digits}"),
+        ];
+        for text in wrong {
+            let error = MasterKey::parse(text.as_bytes()).err().unwrap();
+            assert!(error.0.contains("millpond keygen"), "{error}");
+            assert!(!error.0.contains("0123"), "{error}");
+        }
+        assert!(MasterKey::parse(&[0xff; 85]).is_err());
+    }
+
+    #[test]
+    fn an_epoch_secret_opens_only_where_it_was_sealed() {
+        let (master, store) = (MasterKey::from_bytes([1; 32]), StoreId([2; 16]));
+        let sealed = EpochSecret([9; 32]).seal(&master, &store, 3);
+        assert_eq!(sealed.len(), NONCE_LEN + 32 + TAG_LEN);
+        assert!(EpochSecret::open(&sealed, &master, &store, 3).is_ok_and(|s| s.0 == [9; 32]));
+        assert!(EpochSecret::open(&sealed, &MasterKey::from_bytes([0; 32]), &store, 3).is_err());
+        assert!(EpochSecret::open(&sealed, &master, &StoreId([3; 16]), 3).is_err());
+        assert!(EpochSecret::open(&sealed, &master, &store, 4).is_err());
+        assert!(EpochSecret::open(&sealed[1..], &master, &store, 3).is_err());
+        for at in 0..sealed.len() {
+            let mut changed = sealed.clone();
+            changed[at] ^= 1;
+            assert!(EpochSecret::open(&changed, &master, &store, 3).is_err(), "byte {at}");
+        }
+        // Sealed twice, it looks different.
+        assert_ne!(sealed, EpochSecret([9; 32]).seal(&master, &store, 3));
     }
 }

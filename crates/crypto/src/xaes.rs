@@ -83,4 +83,97 @@ mod tests {
             assert_eq!(hex, expected);
         }
     }
+
+    /// The specification's accumulated vector over 10,000 random cases.
+    #[test]
+    fn accumulated_vector() {
+        let (mut source, mut digest) = (Shake128::default(), Shake128::default());
+        source.pad();
+        for _ in 0..10_000 {
+            let key: [u8; 32] = source.squeeze(32).try_into().unwrap();
+            let nonce: [u8; NONCE_LEN] = source.squeeze(NONCE_LEN).try_into().unwrap();
+            let len = source.squeeze(1)[0];
+            let mut text = source.squeeze(usize::from(len));
+            let len = source.squeeze(1)[0];
+            let aad = source.squeeze(usize::from(len));
+            let (plain, xaes) = (text.clone(), Xaes::new(&key).unwrap());
+            let tag = xaes.seal(&nonce, &aad, &mut text).unwrap();
+            text.extend_from_slice(&tag);
+            digest.absorb(&text);
+            let len = xaes.open(&nonce, &aad, &mut text).unwrap();
+            assert_eq!(text[..len], plain);
+        }
+        digest.pad();
+        let hex: String = digest.squeeze(32).iter().map(|b| format!("{b:02x}")).collect();
+        assert_eq!(hex, "e6b9edf2df6cec60c8cbd864e2211b597fb69a529160cd040d56c0c210081939");
+    }
+
+    /// SHAKE128 (FIPS 202), which the vector is defined with and the library does not offer.
+    #[derive(Default)]
+    struct Shake128 {
+        state: [u64; 25],
+        at: usize,
+    }
+
+    impl Shake128 {
+        const RATE: usize = 168;
+
+        fn absorb(&mut self, bytes: &[u8]) {
+            for &byte in bytes {
+                self.state[self.at / 8] ^= u64::from(byte) << (8 * (self.at % 8));
+                self.advance();
+            }
+        }
+
+        /// Ends the input.
+        fn pad(&mut self) {
+            self.state[self.at / 8] ^= 0x1f << (8 * (self.at % 8));
+            self.state[Self::RATE / 8 - 1] ^= 1 << 63;
+            self.permute();
+            self.at = 0;
+        }
+
+        fn squeeze(&mut self, len: usize) -> Vec<u8> {
+            let mut next = || {
+                let byte = (self.state[self.at / 8] >> (8 * (self.at % 8))) as u8;
+                self.advance();
+                byte
+            };
+            (0..len).map(|_| next()).collect()
+        }
+
+        fn advance(&mut self) {
+            self.at += 1;
+            if self.at == Self::RATE {
+                self.permute();
+                self.at = 0;
+            }
+        }
+
+        /// Keccak-f[1600]; its round constants come from the standard's shift register.
+        fn permute(&mut self) {
+            let (s, mut lfsr) = (&mut self.state, 1u8);
+            for _ in 0..24 {
+                let c: [u64; 5] = std::array::from_fn(|x| s[x] ^ s[x + 5] ^ s[x + 10] ^ s[x + 15] ^ s[x + 20]);
+                for (i, lane) in s.iter_mut().enumerate() {
+                    *lane ^= c[(i + 4) % 5] ^ c[(i + 1) % 5].rotate_left(1);
+                }
+                let (mut x, mut y, mut lane) = (1, 0, s[1]);
+                for t in 0u32..24 {
+                    (x, y) = (y, (2 * x + 3 * y) % 5);
+                    lane = std::mem::replace(&mut s[x + 5 * y], lane.rotate_left((t + 1) * (t + 2) / 2 % 64));
+                }
+                for row in s.chunks_exact_mut(5) {
+                    let old: [u64; 5] = row.try_into().unwrap();
+                    for (x, lane) in row.iter_mut().enumerate() {
+                        *lane = old[x] ^ (!old[(x + 1) % 5] & old[(x + 2) % 5]);
+                    }
+                }
+                for j in 0..7 {
+                    s[0] ^= u64::from(lfsr & 1) << ((1 << j) - 1);
+                    lfsr = (lfsr << 1) ^ if lfsr & 0x80 == 0 { 0 } else { 0x71 };
+                }
+            }
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Synthetic traffic: who is asked for how often, and YCSB's mixes of reads and writes.
 //!
-//! Everything is drawn from a ChaCha generator with a given seed, so a run can be repeated.
+//! Everything is drawn from a `ChaCha` generator with a given seed, so a run can be repeated.
 //!
 //! * [`Distribution`] says how popular the ranks 0, 1, 2 … are; [`Ranks`] draws from it.
 //! * [`Scramble`] spreads the popular ranks over the records; [`key`] names a record as YCSB does.
